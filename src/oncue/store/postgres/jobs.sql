@@ -266,7 +266,7 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') 
     select 'node:' || name from oncue_nodes where id = $1 and named and lost_at is null
     union all
     select 'role:leader' from oncue_leases
-     where name = 'leader' and holder = $1 and epoch = $7::bigint and expires_at > $5
+     where name = 'leader' and holder = $1 and epoch = (select $7::bigint) and expires_at > $5
 
 -- name: _taken
 state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5,
@@ -309,8 +309,8 @@ update oncue_jobs
                          select id, priority, order_at from oncue_jobs
                           where {claimable} and queue = open.queue and task = any((select $3::text[])::text[])
                           order by priority desc, order_at, id limit (select $4::int) for update skip locked) as common) as best
-            where not exists (select from oncue_jobs where state = 'queued' and isolation > 0 and group_name is null
-                                 and queue = any((select $2::text[])::text[]))
+            where not (select exists (select from oncue_jobs where state = 'queued' and isolation > 0
+                                         and group_name is null and queue = any((select $2::text[])::text[])))
             order by best.priority desc, best.order_at, best.id limit (select $4::int)))
 returning {taken}, date_part('epoch', order_at);
 
