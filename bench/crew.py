@@ -109,8 +109,14 @@ def race(children: Iterable[Child]) -> list[dict[str, Any]]:
             child.stop()
 
 
-def rate(answers: list[dict[str, Any]]) -> float:
-    """Jobs per second from the first start to the last end; answers carry jobs, started and ended (ns)."""
+def rate(answers: list[dict[str, Any]], jobs: int | None = None) -> float:
+    """Jobs per second from the first start to the last end; answers carry jobs, started and ended (ns).
+
+    `jobs` is how many there were to do, if that is known: a rate of fewer would mean nothing.
+    """
+    done = sum(answer["jobs"] for answer in answers)
+    if jobs is not None and done != jobs:
+        raise ChildFailed(f"{done} of {jobs} jobs were done")
     started = min(answer["started"] for answer in answers)
     ended = max(answer["ended"] for answer in answers)
-    return float(sum(answer["jobs"] for answer in answers) / ((ended - started) / 1e9))
+    return float(done / ((ended - started) / 1e9))

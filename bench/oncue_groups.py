@@ -45,7 +45,7 @@ def drain(dsn: str, jobs: int, groups: int, limit: int | None) -> float:
     """Jobs per second of one worker process, from the starting shot to the last settled job."""
     timing.run(_prepare_drain(dsn, jobs, groups, limit))
     database.calm(dsn)
-    return rate(race([draining(dsn, WARM)]))
+    return rate(race([draining(dsn, WARM)]), jobs)
 
 
 async def _prepare_drain(dsn: str, jobs: int, groups: int, limit: int | None) -> None:

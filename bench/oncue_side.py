@@ -36,14 +36,14 @@ def drain_pg(dsn: str, jobs: int, processes: int) -> float:
     """Jobs per second from the starting shot to the last settled job; workers are up and idle before it."""
     timing.run(_prepare_drain(dsn, jobs))
     database.calm(dsn)
-    return rate(race(draining(dsn) for _ in range(processes)))
+    return rate(race(draining(dsn) for _ in range(processes)), jobs)
 
 
 def drain_sqlite(path: Path, jobs: int) -> float:
     """The same on a SQLite file; oncue always runs it with synchronous=FULL."""
     url = f"sqlite:///{path}"
     timing.run(_prepare_drain(url, jobs))
-    return rate(race([draining(url)]))
+    return rate(race([draining(url)]), jobs)
 
 
 def enqueue_one(dsn: str, jobs: int) -> float:

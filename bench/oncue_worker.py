@@ -54,22 +54,26 @@ UNFINISHED = """
 select exists (select 1 from oncue_jobs
                 where state = 'queued' and isolation = 0 and group_name is null and address is null)
     or exists (select 1 from oncue_jobs where state = 'running')
+    or exists (select 1 from oncue_jobs where group_name is not null and {grouped} = 'queued')
 """
+GROUPED = {"sqlite": "state", "postgresql": "(state || '')"}
+"""In the words of the index of groups."""
 
 
 @contextlib.asynccontextmanager
 async def watch(url: str) -> AsyncIterator[Callable[[], Awaitable[bool]]]:
-    """Looks whether anything is left to do, by the two smallest indexes."""
+    """Looks whether anything is left to do, by the three smallest indexes."""
+    unfinished = UNFINISHED.format(grouped=GROUPED[url.partition(":")[0]])
     if url.startswith("sqlite:"):
         with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
 
             async def look() -> bool:
-                return bool(file.execute(UNFINISHED).fetchone()[0])
+                return bool(file.execute(unfinished).fetchone()[0])
 
             yield look
     else:
         connection = await asyncpg.connect(url)
-        yield lambda: connection.fetchval(UNFINISHED)
+        yield lambda: connection.fetchval(unfinished)
         await connection.close()
 
 

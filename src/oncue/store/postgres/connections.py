@@ -105,6 +105,7 @@ def _limits(timeout: float) -> dict[str, str]:
     return {
         "jit": "off",
         "enable_seqscan": "off",
+        "enable_bitmapscan": "off",
         "lock_timeout": f"{round(lock * 1000)}ms",
         "idle_in_transaction_session_timeout": f"{round(IDLE_SECONDS * 1000)}ms",
         CHECK_GONE: f"{round(GONE_SECONDS * 1000)}ms",

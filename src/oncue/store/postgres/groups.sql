@@ -100,7 +100,9 @@ with open (queue, room) as materialized (
 ), apart as materialized (
     select j.id, j.queue, j.group_name, j.isolation from oncue_jobs j join open on open.queue = j.queue
       join oncue_groups g on g.queue = j.queue and g.name = j.group_name and g.ready_at <= $5
-     where j.state = 'queued' and j.isolation > 0 and j.group_name is not null and j.task = any($3::text[])
+     -- Nearly always there is none: then the groups that are ready are not gone through for it.
+     where (select exists (select from oncue_jobs where state = 'queued' and isolation > 0 and group_name is not null))
+       and j.state = 'queued' and j.isolation > 0 and j.group_name is not null and j.task = any($3::text[])
        and case when j.isolation = 2 then j.visible_at <= $8::timestamptz else $7::int > 0 end
        and coalesce(open.room, 1) > 0
      order by j.isolation desc, j.crashes, j.priority desc, j.order_at, j.id limit 1
