@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from oncue.store.postgres.hints import Carried, Debounce
+from oncue.store.postgres.hints import Debounce, TravellingHint
 
 
 class Sent:
@@ -20,7 +20,7 @@ class Sent:
         self.came.set()
 
 
-async def taken(hints: Debounce) -> Carried:
+async def taken(hints: Debounce) -> TravellingHint:
     async with asyncio.timeout(30):
         for pause in itertools.repeat(0.001):
             if (carried := hints.take()) is not None:

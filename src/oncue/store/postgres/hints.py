@@ -10,7 +10,7 @@ SLACK = 0.2
 """A hint that is sent by itself waits for so much of a gap longer: in a stream of writes the next one carries it."""
 
 
-class Carried:
+class TravellingHint:
     """A hint that travels with what a caller writes. It tells of all that was committed before, too."""
 
     __slots__ = ("_instead",)
@@ -34,14 +34,14 @@ class Debounce:
         self._follow_up: asyncio.TimerHandle | None = None
         self._sending: set[asyncio.Task[None]] = set()
 
-    def take(self) -> Carried | None:
+    def take(self) -> TravellingHint | None:
         """The hint that the caller may send itself, along with what it writes."""
         now = asyncio.get_running_loop().time()
         if now < self._quiet_until:
             return None
         self._quiet_until = now + self._gap
         instead, self._follow_up = self._follow_up, None
-        return Carried(instead)
+        return TravellingHint(instead)
 
     def send(self) -> None:
         """Send a hint soon, about something that is committed already."""

@@ -12,7 +12,7 @@ from oncue.errors import StoreError, StoreUnavailable
 from oncue.model import State
 from oncue.store.contract import Wake
 from oncue.store.postgres.connections import Connections
-from oncue.store.postgres.hints import Carried, Debounce
+from oncue.store.postgres.hints import Debounce, TravellingHint
 
 NOW, LATER = "", "later"  # what a notification says; the statements send the first
 LATER_GAP = 0.1
@@ -30,7 +30,7 @@ class Notifications:
         self._can_notify = True
         self._watcher: asyncio.Task[None] | None = None
 
-    def take(self) -> Carried | None:
+    def take(self) -> TravellingHint | None:
         """The hint that the caller may send itself, along with what it writes."""
         return self._hints.take()
 
