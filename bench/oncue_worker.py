@@ -90,9 +90,9 @@ async def drain(url: str, warm: int) -> None:
         async with watch(url) as unfinished:
             while await unfinished():  # noqa: ASYNC110 (another process may do the last job)
                 await asyncio.sleep(0.02)
-        child.answer(
-            jobs=account.jobs, started=started, ended=account.last, warm_mb=account.warm_mb, last_mb=child.rss_mb()
-        )
+        last_mb = child.rss_mb()
+    # By now the account has heard of the last batch, too.
+    child.answer(jobs=account.jobs, started=started, ended=account.last, warm_mb=account.warm_mb, last_mb=last_mb)
     await app.aclose()
 
 
