@@ -98,8 +98,9 @@ def _limits(timeout: float) -> dict[str, str]:
     """The limits of a session of ours. A caller that waits for `timeout` hears of a lock before that.
 
     No statement is compiled: that takes 25 ms and more, each time, and ours read little, whatever the planner thinks.
-    Nor does one read a table from end to end where an index would do: PostgreSQL keeps a plan until the table is
-    analysed, and one from when there was next to nothing would read all that came since.
+    Nor does one read a table from end to end where an index would do, or gather and sort what an index has in order:
+    PostgreSQL keeps a plan until the table is analysed, and one from when there was next to nothing would read all
+    that came since.
     """
     lock = min(LOCK_SECONDS, timeout / 2)
     return {
