@@ -119,9 +119,8 @@ async def test_a_hint_that_is_refused_is_told_once(postgres_url: str, caplog: py
             for _ in range(5):
                 await store.queues.pause("default", NOW)
                 await store.queues.resume("default", NOW)
-                await store.database.notifications.close()  # sends what waits to be told
     finally:
-        await store.close()
+        await store.close()  # sends what waits to be told
         await connection.execute("drop function public.pg_notify(text, text)")
         await connection.close()
     gc.collect()

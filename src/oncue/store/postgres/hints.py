@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 GAP = 0.01
 SLACK = 0.2
@@ -27,12 +28,13 @@ class TravellingHint:
 class Debounce:
     """Lets a hint through at once if the last one is long enough ago, else sends one when the gap is over."""
 
-    def __init__(self, send: Callable[[], Awaitable[None]], gap: float = GAP) -> None:
+    def __init__(self, send: Callable[[], Coroutine[Any, Any, None]], gap: float = GAP) -> None:
         self._send = send
         self._gap = gap
         self._quiet_until = 0.0
         self._follow_up: asyncio.TimerHandle | None = None
         self._sending: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def take(self) -> TravellingHint | None:
         """The hint that the caller may send itself, along with what it writes."""
@@ -51,21 +53,21 @@ class Debounce:
             self._follow_up = loop.call_later(delay, self._send_now)
 
     def _send_now(self) -> None:
+        if self._is_closed:  # a write that failed had left this timer behind
+            return
         # From here on a new hint needs a new follow-up: this one may reach the workers before its news is there.
         if self._follow_up is not None:
             self._follow_up.cancel()
             self._follow_up = None
         loop = asyncio.get_running_loop()
         self._quiet_until = loop.time() + self._gap
-        sending = loop.create_task(self._sent())
+        sending = loop.create_task(self._send())
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
-
-    async def _sent(self) -> None:
-        await self._send()
 
     async def close(self) -> None:
         """What waits to be told is told now."""
         if self._follow_up is not None:
             self._send_now()
+        self._is_closed = True
         await asyncio.gather(*self._sending, return_exceptions=True)

@@ -100,7 +100,7 @@ def keys_of(batch: Batch) -> Sequence[str | None]:
 
 
 def _is_plain(batch: Batch) -> bool:
-    """Whether its jobs are for now, for any node, and for nobody's turn."""
+    """Whether its jobs are due now, may run on any node and belong to no group."""
     told = (batch.group, batch.address, batch.deadline_at, batch.order_at, batch.retry_of)
     return batch.visible_at is batch.created_at and batch.state == "queued" and told == _NOTHING
 

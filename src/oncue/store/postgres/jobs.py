@@ -104,10 +104,11 @@ class PostgresJobs:
         hint = self._db.notifications.take() if batch.state == "queued" else None
         async with self._db.use() as connection:
             written = await insert(self._db.sql, connection, [batch], tell=hint is not None)
+            has_told = bool(written)  # a statement that wrote nothing sent no hint, whatever is written after it
             receipts = all_written(batch, written) or await receipts_of(
                 self._db.sql, Written(connection), batch, written
             )
-        if written and hint is not None:
+        if has_told and hint is not None:
             hint.arrived()
         elif written:
             self._db.notifications.send_for({batch.state})
